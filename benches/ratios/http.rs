@@ -259,6 +259,15 @@ pub fn against_no_op(
     let programs = start_programs(&filled.store, tables(&filled.path().join("tables"))?, None)?;
     let server = Server::start(Arc::clone(&filled.store), Arc::clone(&programs))?;
     let client = std::cell::RefCell::new(server.client()?);
+    if wanted("P8") {
+        let popular = questions.contracts.iter().take(REQUESTS).copied().map(of_contract);
+        let uniform = questions.distinct_contracts().into_iter().take(REQUESTS).map(of_contract);
+        let queries = [popular.collect::<Vec<_>>(), uniform.collect()];
+        for (which, queries) in ["popular", "uniform"].into_iter().zip(queries) {
+            let name = format!("P8 by-contract limit=100, {which} contracts");
+            pages::note_reads(&filled.store, &name, &queries, report);
+        }
+    }
     let mut compare = |name: &str, cached: Cached, paths: &[String], goal: Option<Goal>| {
         let paths: Vec<_> = paths.iter().cycle().take(REQUESTS).cloned().collect();
         let ours = |path: &str| get(&mut client.borrow_mut(), path);

@@ -27,6 +27,25 @@ pub fn json(store: &Store, query: &EventQuery) -> Vec<u8> {
     list.finish()
 }
 
+/// Notes what the store reads for these queries: event blocks, each of which is read and decompressed
+/// unless it is in memory, and index rows.
+pub fn note_reads(store: &Store, name: &str, queries: &[EventQuery], report: &mut Report) {
+    let (mut events, mut blocks, mut rows) = (0u64, Vec::new(), Vec::new());
+    for query in queries {
+        let cost = store.events(query, |_| events += 1).expect("the store answers");
+        blocks.push(cost.records as f64);
+        rows.push(cost.index_rows as f64);
+    }
+    report.note(format!(
+        "{name}: {:.0} events a page on average; at p50 and p99 {:.0} and {:.0} event blocks, {:.0} and {:.0} index rows.",
+        events as f64 / queries.len().max(1) as f64,
+        quantile(&blocks, 0.5),
+        quantile(&blocks, 0.99),
+        quantile(&rows, 0.5),
+        quantile(&rows, 0.99),
+    ));
+}
+
 /// Returns the same response from SQLite.
 pub fn sqlite_json(sqlite: &Sqlite, query: &EventQuery) -> Vec<u8> {
     let mut list = EventList::with_room_for(query.page.limit);

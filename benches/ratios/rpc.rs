@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use orrery::domain::{ContractId, LedgerSeq, Network, RpcEventId, TxHash};
-use orrery::store::{Durability, EventRecord};
+use orrery::domain::{ContractId, LedgerRange, LedgerSeq, Network, RpcEventId, TxHash};
+use orrery::store::{Durability, EventQuery, EventRecord};
 use parking_lot::Mutex;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -25,6 +25,7 @@ use super::client::Client;
 use super::http::{REQUESTS, REQUESTS_IN_TURN, Server};
 use super::many::Generator;
 use super::measure::{REPETITIONS, Sides, micros, quantile, sized};
+use super::pages::note_reads;
 use super::recorded::Recorded;
 use super::report::{Goal, Report, Row};
 use super::running::{Running, wait_until};
@@ -71,7 +72,7 @@ pub fn events(
         sqlite.insert(&generator.ledger(number).view())?;
     }
     let theirs = serve_sqlite(sqlite)?;
-    let calls = pages(service.store());
+    let (calls, queries): (Vec<_>, Vec<_>) = pages(service.store()).into_iter().unzip();
     let (ours, sqlite) = (RefCell::new(service.client("ratios")?), theirs.client()?);
     let sqlite = RefCell::new(sqlite);
 
@@ -91,6 +92,7 @@ pub fn events(
         events / calls.len().div_ceil(REQUESTS_IN_TURN),
     ));
 
+    note_reads(service.store(), "getEvents", &queries, report);
     for (asked, is_first) in [("asked again", false), ("asked first", true)] {
         let name = format!("getEvents, contract and topic, page of 100, {asked}");
         let different = if is_first { calls.len() } else { POLLED };
@@ -220,8 +222,9 @@ fn page(mut answer: Value) -> Result<Vec<Value>, Box<dyn Error>> {
     Ok(events)
 }
 
-/// Returns calls for pages. Contracts with more events occur more often.
-fn pages(store: &orrery::store::Store) -> Vec<Vec<u8>> {
+/// Returns calls for pages, each with the query of the store that it leads to. Contracts with more events
+/// occur more often.
+fn pages(store: &orrery::store::Store) -> Vec<(Vec<u8>, EventQuery)> {
     let questions = QuerySample::of(store);
     let status = store.status();
     let [first, last] =
@@ -236,7 +239,10 @@ fn pages(store: &orrery::store::Store) -> Vec<Vec<u8>> {
         let params = json!({
             "startLedger": start, "filters": [filter], "pagination": {"limit": PAGE},
         });
-        call("getEvents", &params)
+        let mut query = EventQuery::of_ledgers(LedgerRange::new(start, last));
+        (query.contracts, query.page.limit) = (vec![*contract], PAGE);
+        query.topics.positional[0] = Some(topic.clone());
+        (call("getEvents", &params), query)
     };
     (0..REQUESTS).map(|_| draw()).collect()
 }

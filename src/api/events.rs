@@ -7,7 +7,7 @@ use super::route::Route;
 use super::stored::{DECODED, Stored, answer};
 use super::{ApiError, allowance, page};
 use orrery_ledger::domain::{ContractId, EventId, LedgerRange, LedgerSeq, Page, TxHash};
-use orrery_store::{EventQuery, TopicFilter};
+use orrery_store::{EventQuery, Needs, TopicFilter};
 
 /// Typical number of events in a transaction, used to size buffers.
 const TYPICAL_EVENTS: usize = 4;
@@ -122,6 +122,14 @@ fn refuse_if_removed(
     found: u32,
     of_events: Option<LedgerSeq>,
 ) -> Result<(), ApiError> {
+    // Mostly nothing was removed, and the record need not be read. The ledgers are asked for after the
+    // events were read, so that a removal meanwhile is noticed.
+    let removed = stored.store.removed(Needs::EVENTS)?;
+    if removed.is_empty()
+        || !stored.store.ledgers_of_hash(hash)?.iter().any(|ledger| removed.contains(*ledger))
+    {
+        return Ok(());
+    }
     let mut of_record = None;
     stored.store.transaction(hash, |record| {
         of_record = Some((record.position.ledger, record.event_count));

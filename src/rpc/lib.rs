@@ -25,6 +25,7 @@ mod range;
 mod result_cache;
 mod simulation;
 mod transaction_hashes;
+mod transaction_places;
 mod transactions;
 mod xdr;
 

@@ -4,8 +4,9 @@
 
 use std::ops::ControlFlow;
 
+use super::transaction_places::{self, HashPrefix, hash_prefixes};
 use super::{Rpc, RpcError};
-use orrery_ledger::decode::LedgerView;
+use orrery_ledger::decode::TransactionParts;
 use orrery_ledger::domain::{LedgerSeq, TxHash};
 use orrery_store::{
     ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, RowBounds,
@@ -17,21 +18,18 @@ pub const CONSUMER: &str = "transaction_hashes";
 
 /// Ledgers by the first bytes of outer and inner hashes.
 const HASHES: Table<(HashPrefix, LedgerSeq), ()> = Table::new("hashes").skip_damaged();
-/// The same bytes of all hashes of a ledger, to remove them together with the ledger.
+/// The same bytes of all hashes of a ledger, to remove them together with the ledger, and where its
+/// transactions are in its raw form ([`transaction_places`]).
 const LEDGERS: Table<LedgerSeq, Vec<u8>> = Table::new("ledgers").skip_damaged();
 
-/// Length of the hash prefix in a key, in bytes. Hashes that share a prefix are told apart by
-/// reading their ledgers.
-const PREFIX_BYTES: usize = 8;
-type HashPrefix = [u8; PREFIX_BYTES];
 /// Maximum number of newest ledgers that are searched for a transaction while they are not indexed.
 const MAX_UNINDEXED_LEDGERS: u64 = 16;
 /// Number of old ledgers whose rows are removed per new ledger: more than one, so that removal
 /// keeps up.
 const REMOVED_AT_ONCE: usize = 4;
 
-/// The prefixes of all hashes of a ledger, gathered while it is prepared.
-const HASH_PREFIXES: Gathers = Gathers { consumer: CONSUMER, from: hash_prefixes };
+/// The row of a ledger, gathered while it is prepared.
+const ROW: Gathers = Gathers { consumer: CONSUMER, from: transaction_places::encode };
 
 /// The feed consumer that maintains the index.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,7 +48,7 @@ impl LedgerConsumer for TransactionHashes {
     }
 
     fn gathers(&self) -> Option<Gathers> {
-        Some(HASH_PREFIXES)
+        Some(ROW)
     }
 
     fn process_ledger(
@@ -60,13 +58,11 @@ impl LedgerConsumer for TransactionHashes {
         effects: &mut ConsumerEffects<'_>,
     ) -> Result<(), StoreError> {
         remove_old(store, effects)?;
-        let Some(hash_prefixes) = store.gathered(&HASH_PREFIXES, ledger.ledger)? else {
-            return Ok(());
-        };
-        for prefix in hash_prefixes.as_chunks().0 {
+        let Some(row) = store.gathered(&ROW, ledger.ledger)? else { return Ok(()) };
+        for prefix in hash_prefixes(&row) {
             HASHES.put(effects, &(*prefix, ledger.ledger), &())?;
         }
-        LEDGERS.put(effects, &ledger.ledger, &hash_prefixes)
+        LEDGERS.put(effects, &ledger.ledger, &row)
     }
 
     fn cannot_be_rebuilt(&self) -> Option<&'static str> {
@@ -74,30 +70,20 @@ impl LedgerConsumer for TransactionHashes {
     }
 }
 
-fn hash_prefixes(ledger: &LedgerView<'_>) -> Vec<u8> {
-    let mut hash_prefixes = Vec::with_capacity(ledger.transactions.len() * PREFIX_BYTES);
-    for transaction in &ledger.transactions {
-        for hash in [Some(transaction.hash), transaction.inner_hash].into_iter().flatten() {
-            hash_prefixes.extend_from_slice(&hash.as_bytes()[..PREFIX_BYTES]);
-        }
-    }
-    hash_prefixes
-}
-
 /// Removes the rows of the oldest ledgers whose raw form is no longer stored.
 fn remove_old(store: &Store, effects: &mut ConsumerEffects<'_>) -> Result<(), StoreError> {
     let first = store.first_raw()?;
     let mut old = Vec::new();
-    LEDGERS.scan_all(effects, None, |ledger, hash_prefixes| {
+    LEDGERS.scan_all(effects, None, |ledger, row| {
         let is_old = first.is_none_or(|first| ledger < first);
         if !is_old || old.len() == REMOVED_AT_ONCE {
             return Ok(ControlFlow::Break(()));
         }
-        old.push((ledger, hash_prefixes));
+        old.push((ledger, row));
         Ok(ControlFlow::Continue(()))
     })?;
-    for (ledger, hash_prefixes) in old {
-        for prefix in hash_prefixes.as_chunks().0 {
+    for (ledger, row) in old {
+        for prefix in hash_prefixes(&row) {
             HASHES.delete(effects, &(*prefix, ledger))?;
         }
         LEDGERS.delete(effects, &ledger)?;
@@ -118,9 +104,6 @@ impl Rpc {
     /// ledgers that the consumer has not processed yet, so that a transaction of a new ledger is
     /// found at once.
     pub(super) fn ledgers_of_transaction(&self, hash: &TxHash) -> Result<Candidates, RpcError> {
-        if let Some(position) = self.store.transaction_position(hash)? {
-            return Ok(Candidates { ledgers: vec![position.ledger], unindexed: 0 });
-        }
         let seen = self.store.consumer(CONSUMER).map(|consumer| consumer.place);
         let newest = self.store.last_place();
         let searched_from = newest.saturating_sub(MAX_UNINDEXED_LEDGERS);
@@ -131,15 +114,28 @@ impl Rpc {
         let mut ledgers: Vec<_> = unseen.into_iter().rev().map(|fed| fed.ledger).collect();
         if seen.is_some() {
             let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
-            if let Some((prefix, _)) = hash.as_bytes().split_first_chunk::<PREFIX_BYTES>() {
-                HASHES.scan(&view, prefix, None, |(_, ledger), ()| {
-                    ledgers.push(ledger);
-                    Ok(ControlFlow::Continue(()))
-                })?;
-            }
+            HASHES.scan(&view, &transaction_places::prefix(hash), None, |(_, ledger), ()| {
+                ledgers.push(ledger);
+                Ok(ControlFlow::Continue(()))
+            })?;
         }
         let unindexed = seen.map_or(0, |seen| searched_from.saturating_sub(seen));
         Ok(Candidates { ledgers, unindexed })
+    }
+
+    /// Returns where the transactions of a ledger are that may have this hash, with their application
+    /// order: none where that is not recorded.
+    pub(super) fn places_of_transaction(
+        &self,
+        ledger: LedgerSeq,
+        hash: &TxHash,
+    ) -> Result<Vec<(u32, TransactionParts)>, RpcError> {
+        if self.store.consumer(CONSUMER).is_none() {
+            return Ok(Vec::new());
+        }
+        let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
+        let row = LEDGERS.get(&view, &ledger)?;
+        Ok(row.map(|row| transaction_places::find(&row, hash)).unwrap_or_default())
     }
 }
 
@@ -151,6 +147,7 @@ mod tests {
     use serde_json::json;
     use serde_json::value::to_raw_value;
 
+    use super::super::transaction_places::PREFIX_BYTES;
     use super::*;
     use crate::{CallLimits, Otherwise, Params, Settings};
     use orrery_ledger::decode::decode;
@@ -198,6 +195,8 @@ mod tests {
         assert!(hashes.len() > 30);
         for (hash, sequence) in hashes {
             assert_eq!(ledgers(*hash.as_bytes()), [sequence]);
+            let places = rpc.places_of_transaction(sequence, &hash).unwrap();
+            assert_eq!(places.len(), 1, "{hash} is read without its ledger");
             for (changed, expected) in [(PREFIX_BYTES - 1, vec![]), (PREFIX_BYTES, vec![sequence])]
             {
                 let mut other = *hash.as_bytes();

@@ -14,7 +14,7 @@ use super::params::{FromLedger, XdrFormat};
 use super::range::Needed;
 use super::transaction_hashes::{self, Candidates};
 use super::{CallLimits, MAX_PAGE_BYTES, Outcome, Params, Rpc, RpcError, not_readable, xdr};
-use orrery_ledger::decode::{LedgerView, MetaEvents, TransactionView};
+use orrery_ledger::decode::{LedgerView, LoneTransaction, MetaEvents, TransactionView};
 use orrery_ledger::domain::{LedgerSeq, RpcEventId, TxHash};
 use orrery_store::TransactionRecord;
 
@@ -354,26 +354,67 @@ impl Rpc {
         if let Some(from_record) = from_record {
             return from_record.map(Some);
         }
-        // Raw ledgers are decoded on a large stack, because their values may nest deeply.
-        xdr::with_stack(|| {
-            let Candidates { ledgers, unindexed } = self.ledgers_of_transaction(hash)?;
-            for ledger in ledgers {
-                let in_ledger = self.with_ledger_if_stored(ledger, |ledger| {
+        let Candidates { ledgers, unindexed } = self.ledgers_of_transaction(hash)?;
+        for ledger in ledgers {
+            if let Some(found) = self.find_by_place(ledger, hash, found)? {
+                return Ok(Some(found));
+            }
+            // Raw ledgers are decoded on a large stack, because their values may nest deeply.
+            let in_ledger = xdr::with_stack(|| {
+                self.with_ledger_if_stored(ledger, |ledger| {
                     let is_it = |it: &&TransactionView<'_>| {
                         it.hash == *hash || it.inner_hash == Some(*hash)
                     };
                     let stored = ledger.transactions.iter().find(is_it);
                     stored.map(|it| found(&Stored::from_ledger(ledger, it))).transpose()
-                })?;
-                if let Some(found) = in_ledger.flatten() {
-                    return Ok(Some(found));
-                }
+                })
+            })?;
+            if let Some(found) = in_ledger.flatten() {
+                return Ok(Some(found));
             }
-            match unindexed {
-                0 => Ok(None),
-                ledgers => Err(RpcError::not_indexed(transaction_hashes::CONSUMER, ledgers)),
+        }
+        match unindexed {
+            0 => Ok(None),
+            ledgers => Err(RpcError::not_indexed(transaction_hashes::CONSUMER, ledgers)),
+        }
+    }
+
+    /// Finds a transaction in a ledger of which it is recorded where each transaction is: only its own
+    /// parts are decompressed. `None` when that leads to no transaction with this hash: then the whole
+    /// ledger tells.
+    fn find_by_place<T>(
+        &self,
+        ledger: LedgerSeq,
+        hash: &TxHash,
+        found: impl Fn(&Stored<'_>) -> Result<T, RpcError>,
+    ) -> Result<Option<T>, RpcError> {
+        for (application_order, parts) in self.places_of_transaction(ledger, hash)? {
+            let ranges = [parts.envelope, parts.outcome, parts.meta];
+            let Some(row) = self.store.ledger(ledger)? else { return Ok(None) };
+            let Some(parts) = self.store.raw_ledger_parts(ledger, &ranges)? else {
+                return Ok(None);
+            };
+            let [envelope, outcome, meta] = parts.as_slice() else { return Ok(None) };
+            let alone = LoneTransaction::read(envelope, outcome, self.store.network().id());
+            // What cannot be read so may be damaged: decoding the whole ledger says what is wrong.
+            let Some(alone) = alone.ok().flatten() else { return Ok(None) };
+            let is_it = alone.hash == *hash || alone.inner_hash == Some(*hash);
+            if is_it && meta.len() == ranges[2].len() {
+                return found(&Stored {
+                    hash: alone.hash,
+                    application_order,
+                    fee_bump: alone.inner_hash.is_some(),
+                    successful: alone.successful,
+                    ledger,
+                    closed_at: row.close_time.seconds(),
+                    envelope,
+                    result: alone.result,
+                    meta,
+                })
+                .map(Some);
             }
-        })
+        }
+        Ok(None)
     }
 }
 

@@ -1,10 +1,12 @@
 //! Every recorded ledger, compared with the full decode and with the counts in INDEX.md.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 
-use orrery_ledger::decode::{DecodeError, Placement, decode, protocol_warning};
+use orrery_ledger::decode::{
+    DecodeError, LedgerView, LoneTransaction, Placement, TransactionParts, decode, protocol_warning,
+};
 use orrery_ledger::domain::{LedgerSeq, Network};
 use orrery_ledger::verify::{Link, VerifyError, verify_header, verify_link};
 
@@ -49,6 +51,50 @@ fn both_implementations_agree_on_every_recorded_ledger() {
     // The repacked lake is not in the index.
     let of_lake = names.iter().filter(|name| name.starts_with("lake-pubnet/")).count();
     assert_eq!(found_in_index, names.len() - of_lake, "files and index differ");
+}
+
+/// Each transaction can be read from its own parts of the ledger, and with no others.
+#[test]
+fn transactions_are_read_from_their_parts_alone() {
+    let Some(folder) = fixtures::folder() else { return };
+    let (mut read, mut bumps, mut versions) = (0, 0, BTreeSet::new());
+    for name in fixtures::files(&folder) {
+        let fixture = fixtures::load(&folder, &name);
+        let network = fixture.network.id();
+        for raw in &fixture.ledgers {
+            let ledger = decode(raw, network).unwrap();
+            versions.insert(ledger.version);
+            let mut before: Option<&[u8]> = None;
+            for transaction in &ledger.transactions {
+                let parts = TransactionParts::of(&ledger, transaction).unwrap();
+                let [envelope, outcome, meta] =
+                    [&parts.envelope, &parts.outcome, &parts.meta].map(|part| &raw[part.clone()]);
+                assert_eq!((envelope, meta), (transaction.envelope, transaction.meta), "{name}");
+                let alone = LoneTransaction::read(envelope, outcome, network).unwrap().unwrap();
+                let expected = LoneTransaction {
+                    hash: transaction.hash,
+                    inner_hash: transaction.inner_hash,
+                    successful: transaction.successful,
+                    result: transaction.result,
+                };
+                assert_eq!(alone, expected, "{name}");
+                if let Some(before) = before.replace(envelope) {
+                    assert_eq!(LoneTransaction::read(before, outcome, network).unwrap(), None);
+                }
+                let cut = &envelope[..envelope.len() - 4];
+                assert!(LoneTransaction::read(cut, outcome, network).is_err());
+                assert!(LoneTransaction::read(envelope, &outcome[..40], network).is_err());
+                read += 1;
+                bumps += usize::from(transaction.inner_hash.is_some());
+            }
+            // A view that borrows from elsewhere has no parts in these bytes.
+            let elsewhere = LedgerView { raw: &[], ..ledger.clone() };
+            let first = ledger.transactions.first();
+            assert_eq!(first.and_then(|it| TransactionParts::of(&elsewhere, it)), None);
+        }
+    }
+    assert!(read > 1_000 && bumps > 0, "{read} transactions, {bumps} of them fee bumps");
+    assert!(versions.len() > 1, "{versions:?}");
 }
 
 impl Counts {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use orrery::decode::decode;
 use orrery::domain::Network;
-use orrery::rpc::{CallLimits, Params, Rpc, Settings};
-use orrery::store::{Durability, IndexOptions, PreparedLedger, Store};
+use orrery::rpc::{CallLimits, Params, Rpc, Settings, TransactionHashes};
+use orrery::store::{Durability, Extensions, IndexOptions, PreparedLedger, Store};
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 use tempfile::TempDir;
@@ -99,6 +99,20 @@ impl World {
         let store = Arc::new(Store::open(directory.path(), Some(network)).unwrap());
         let rpc = Rpc::new(Arc::clone(&store), settings, Arc::new(move || now));
         Self { rpc, store, network: network.clone(), options, _directory: directory }
+    }
+
+    /// Creates a store with the ledgers of a chain, whose transactions are all indexed by their hashes.
+    pub fn indexed(chain: &Chain) -> Self {
+        let network = chain.network.clone();
+        let directory = tempfile::tempdir().unwrap();
+        let extensions = Extensions::for_consumers(&[Arc::new(TransactionHashes)]);
+        let store = Store::open_with(directory.path(), Some(&network), extensions).unwrap();
+        let store = Arc::new(store);
+        let rpc = Rpc::new(Arc::clone(&store), Settings::default(), Arc::new(|| 0));
+        let world = Self { rpc, store, network, options: RAW_KEPT, _directory: directory };
+        world.add(&chain.ledgers);
+        while world.store.step(&TransactionHashes).unwrap() {}
+        world
     }
 
     /// Creates a store with the ledgers of a chain.

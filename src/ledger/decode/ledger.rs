@@ -55,7 +55,7 @@ pub struct AppliedTransaction<'a> {
 
 impl<'a> AppliedTransaction<'a> {
     /// Reads a `TransactionResultPair`; what follows it is not known yet.
-    fn of_result(pair: &'a [u8]) -> Result<Self, XdrError> {
+    pub fn of_result(pair: &'a [u8]) -> Result<Self, XdrError> {
         let (hash, result) = pair.split_first_chunk().ok_or(XdrError::UnexpectedEnd)?;
         let cursor = &mut Cursor::new(result);
         let fee_charged = cursor.i64()?;

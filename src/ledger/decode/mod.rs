@@ -8,7 +8,7 @@
 //! finds. A new version of a ledger's data changes the schema; a new part changes it and `Part`.
 //! `ledger` is the visitor that [`decode`] uses. It passes parts on to `header`, `envelope` with
 //! `contracts`, and `events`; `matching` then builds the view from what they have collected. The
-//! visitors of `changes`, `conditions` and `meta_events` answer narrower questions. `bucket` reads the records of the
+//! visitors of `changes`, `conditions` and `meta_events` answer narrower questions; `parts` reads one transaction alone. `bucket` reads the records of the
 //! state that a network publishes at its checkpoints, with the same schema.
 
 mod bucket;
@@ -23,6 +23,7 @@ mod header;
 mod ledger;
 mod matching;
 mod meta_events;
+mod parts;
 mod view;
 mod walk;
 pub(crate) mod xdr;
@@ -42,6 +43,7 @@ pub use envelope::{footprint_keys, named_contracts};
 pub use error::DecodeError;
 pub use header::{MAX_PROTOCOL, protocol_warning};
 pub use meta_events::MetaEvents;
+pub use parts::{LoneTransaction, TransactionParts};
 pub use view::{
     EventType, EventView, HeaderView, LedgerView, MuxedAccountView, Placement, TransactionView,
 };

@@ -8,9 +8,9 @@
 //! never assigned to another block, so the cached block is right for every snapshot that refers to
 //! its id.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use orrery_ledger::domain::EventId;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -26,7 +26,7 @@ const ENTRY: u64 = 64;
 
 /// The cache, and a counter of removals.
 pub(crate) struct BlockCache {
-    blocks: Cache<EventId, Arc<[u8]>, Weight>,
+    blocks: Cache<EventId, Bytes, Weight>,
     removals: AtomicU64,
 }
 
@@ -37,8 +37,8 @@ pub(crate) struct Removals(u64);
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<EventId, Arc<[u8]>> for Weight {
-    fn weight(&self, _: &EventId, block: &Arc<[u8]>) -> u64 {
+impl Weighter<EventId, Bytes> for Weight {
+    fn weight(&self, _: &EventId, block: &Bytes) -> u64 {
         ENTRY + block.len() as u64
     }
 }
@@ -61,22 +61,22 @@ impl BlockCache {
         &self,
         first: EventId,
         removals: Removals,
-        read: impl FnOnce() -> Result<Option<Arc<[u8]>>, StoreError>,
-    ) -> Result<Option<Arc<[u8]>>, StoreError> {
+        read: impl FnOnce() -> Result<Option<Bytes>, StoreError>,
+    ) -> Result<Option<Bytes>, StoreError> {
         if let Some(block) = self.blocks.get(&first) {
             return Ok(Some(block));
         }
         let block = read()?;
         if let Some(block) = &block {
             // The snapshot may still contain a block that was removed since.
-            self.add(first, Arc::clone(block), removals);
+            self.add(first, block.clone(), removals);
         }
         Ok(block)
     }
 
     /// Adds a block that is stored. `removals` is the counter from before it was written, or from
     /// before the snapshot from which it was read.
-    pub(crate) fn add(&self, first: EventId, block: Arc<[u8]>, removals: Removals) {
+    pub(crate) fn add(&self, first: EventId, block: Bytes, removals: Removals) {
         self.blocks.insert(first, block);
         // It may have been removed meanwhile, and `evict` may already have run.
         if self.removals() != removals {
@@ -109,8 +109,8 @@ mod tests {
 
     const ID: EventId = EventId(1);
 
-    fn stored() -> Result<Option<Arc<[u8]>>, StoreError> {
-        Ok(Some(Arc::from([7u8].as_slice())))
+    fn stored() -> Result<Option<Bytes>, StoreError> {
+        Ok(Some(Bytes::from_static(&[7])))
     }
 
     fn is_cached(cache: &BlockCache) -> bool {
@@ -132,9 +132,9 @@ mod tests {
         let cache = BlockCache::new();
         let before = cache.removals();
         cache.evict(&[ID]);
-        cache.add(ID, Arc::from([7u8].as_slice()), before);
+        cache.add(ID, Bytes::from_static(&[7]), before);
         assert!(!cache.contains(ID));
-        cache.add(ID, Arc::from([7u8].as_slice()), cache.removals());
+        cache.add(ID, Bytes::from_static(&[7]), cache.removals());
         assert!(cache.contains(ID) && is_cached(&cache));
     }
 

@@ -310,7 +310,8 @@ impl Database {
     ) {
         for PreparedBlock { events, encoded, .. } in blocks {
             if let Some(encoded) = encoded {
-                self.event_blocks.add(first, encoded.into(), removals);
+                // Without the spare capacity, which the cache does not count.
+                self.event_blocks.add(first, encoded.into_boxed_slice().into(), removals);
             }
             first.0 += events;
         }

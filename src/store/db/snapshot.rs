@@ -1,7 +1,6 @@
 //! Reads from the state of the database at one moment.
 
-use std::sync::Arc;
-
+use bytes::Bytes;
 use orrery_ledger::domain::EventId;
 use rocksdb::{
     DB, DBPinnableSlice, DBRawIterator, PrefixRange, ReadOptions, SnapshotWithThreadMode,
@@ -83,11 +82,11 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Returns the decompressed event block that begins with event `first`, if it is stored.
-    pub(crate) fn event_block(&self, first: EventId) -> Result<Option<Arc<[u8]>>, StoreError> {
+    pub(crate) fn event_block(&self, first: EventId) -> Result<Option<Bytes>, StoreError> {
         self.database.event_blocks.get(first, self.removals, || {
             let stored = self.get(Family::Events, BlockKey(first).encode())?;
             let decompressed = stored.map(|bytes| compression::decompress(Content::Events, &bytes));
-            Ok(decompressed.transpose()?.map(Arc::from))
+            Ok(decompressed.transpose()?.map(Bytes::from))
         })
     }
 

@@ -157,6 +157,15 @@ impl Store {
         Ok(cost)
     }
 
+    /// Returns the ledgers that may have a transaction with this outer or inner hash that is stored, or of
+    /// which events are: judged by the index alone, which costs less than reading records. No other
+    /// ledger has one.
+    pub fn ledgers_of_hash(&self, hash: &TxHash) -> Result<Vec<LedgerSeq>, StoreError> {
+        let snapshot = self.database.snapshot();
+        let entries = self.hash_entries(&snapshot, hash, &mut QueryCost::default())?;
+        Ok(entries.into_iter().map(|(position, _)| position.ledger).collect())
+    }
+
     /// Whether a smart-contract transaction of a ledger touches one of the contracts, judged by
     /// their tags: `true` may be wrong in rare cases, because tags can collide; `false` is always
     /// right.

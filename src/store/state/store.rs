@@ -1,6 +1,7 @@
 //! The open store: what it holds in memory, and how it is locked. What a store does is in the floors
 //! above, which extend it.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -123,6 +124,18 @@ impl Store {
         let key = LedgerKey(sequence).encode();
         let row = self.database.get(Family::LedgerXdr, key)?;
         row.map(|row| raw_form::unpack(&row)).transpose()
+    }
+
+    /// Returns these ranges of bytes of a ledger's `LedgerCloseMeta`, if it is still kept: less is
+    /// decompressed than for the whole. What lies behind its end is left out.
+    pub fn raw_ledger_parts(
+        &self,
+        sequence: LedgerSeq,
+        parts: &[Range<usize>],
+    ) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
+        let key = LedgerKey(sequence).encode();
+        let row = self.database.get(Family::LedgerXdr, key)?;
+        row.map(|row| raw_form::unpack_parts(&row, parts)).transpose()
     }
 
     /// Returns the generation of all readable content; `None` while a write is in progress.
