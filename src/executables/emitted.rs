@@ -1,7 +1,7 @@
 //! What the events of a ledger say of what contracts run, in the form in which it is gathered while the ledger is
 //! decoded: which contracts emitted some, and which changed their own executables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::updates::{Update, is_update};
 use orrery_ledger::decode::{EventType, LedgerView};
@@ -75,16 +75,32 @@ impl Emitted {
 
     fn of(ledger: &LedgerView<'_>) -> Self {
         let mut emitted = Self::default();
+        // Contracts that have an asset, with the application orders from which on their events say nothing
+        // new: a full ledger has thousands of events of few contracts.
+        let mut known: HashMap<&[u8; 32], u32> = HashMap::new();
         for event in &ledger.events {
             // Events are those of the ledger's transactions.
             let Some(transaction) = ledger.transactions.get(event.transaction) else { continue };
+            let application_order = transaction.application_order;
+            let is_known = |contract: &[u8; 32]| {
+                known.get(contract).is_some_and(|it| *it <= application_order)
+            };
+            if event.event_type == EventType::Contract && event.contract.is_some_and(is_known) {
+                continue;
+            }
             emitted.add(Seen {
                 contract: event.contract,
                 kind: event.event_type,
                 transaction: transaction.hash.as_bytes(),
-                application_order: transaction.application_order,
+                application_order,
                 topics: ledger.topics(event).iter().copied(),
             });
+            if let Some(contract) = event.contract
+                && let Some(emitter) = emitted.emitters.get(&ContractId(*contract))
+                && !emitter.asset.is_empty()
+            {
+                known.insert(contract, emitter.first);
+            }
         }
         emitted
     }

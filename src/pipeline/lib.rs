@@ -30,6 +30,7 @@ use self::suspicion::{Suspicion, clear_if_settled};
 use orrery_ledger::decode::{HeaderView, decode, protocol_warning};
 use orrery_ledger::domain::{LedgerSeq, RawLedger};
 use orrery_ledger::verify::{Verified, verify};
+use orrery_runtime::beside::beside;
 use orrery_runtime::priority::Priority;
 use orrery_store::{Committed, Durability, IndexOptions, LedgerCounts, PreparedLedger, Store};
 
@@ -42,6 +43,9 @@ pub use self::waiting::WaitingLedgers;
 /// Capacity of the queues between the steps, in ledgers. A larger one would only take memory: the
 /// slowest step determines the throughput.
 const QUEUE_CAPACITY: usize = 16;
+/// Size in bytes from which a ledger is checked and prepared at the same time, so that it is stored sooner
+/// where a processor is idle.
+const LARGE_LEDGER: usize = 2 << 20;
 /// How background ingestion gives way to live ingestion: time after a synced write within which
 /// another one is expected; longest wait for it; polling interval.
 const LIVE_WRITE_WINDOW: Duration = Duration::from_millis(50);
@@ -220,23 +224,31 @@ impl Pipeline {
             .observe("decode", || decode(&ledger.xdr, network))
             .map_err(|source| PipelineError::Decode { origin: origin(), source })?;
         self.warn_of_new_protocol(&view.header);
-        let verified = self
-            .observe("verify", || verify(&view, network, self.trust.policy))
-            .map_err(|source| PipelineError::Verify { origin: origin(), source })?;
+        let checking = || self.observe("verify", || verify(&view, network, self.trust.policy));
+        let unchecked = |source| PipelineError::Verify { origin: origin(), source };
+        let preparing = || {
+            self.observe("prepare", || {
+                self.store.prepare(&view, ledger.compressed.as_ref(), &self.options)
+            })
+        };
+        // What was prepared of a ledger that is refused is dropped.
+        let (verified, prepared) = match ledger.xdr.len() >= LARGE_LEDGER {
+            true => {
+                let (verified, prepared) = beside(checking, preparing);
+                (verified.map_err(unchecked)?, prepared)
+            }
+            false => (checking().map_err(unchecked)?, preparing()),
+        };
         self.warn_of_fault(&verified);
         self.observer.verified(&verified);
         let validators = self.trust.validators.as_ref();
         let signer = verified.signer.filter(|signer| {
             validators.is_some_and(|trusted| trusted.organisation_of(signer).is_some())
         });
-        self.observe("prepare", || {
-            self.store.prepare(&view, ledger.compressed.as_ref(), &self.options)
-        })
-        .map(|prepared| {
-            let (reported, unproven) = (&verified.reported, verified.invocations.unproven);
-            prepared.signed_by(signer).marked(reported.is_some(), unproven > 0)
-        })
-        .map_err(|source| PipelineError::Store { origin: origin(), source })
+        let prepared =
+            prepared.map_err(|source| PipelineError::Store { origin: origin(), source })?;
+        let (reported, unproven) = (&verified.reported, verified.invocations.unproven);
+        Ok(prepared.signed_by(signer).marked(reported.is_some(), unproven > 0))
     }
 
     /// Logs a warning once for each protocol version that is newer than this program supports.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
 
+use orrery::decode::decode;
 use orrery::domain::LedgerSeq;
 use orrery::pipeline::{Contradiction, Pipeline, PipelineError, Trust};
 use orrery::store::{IndexOptions, Store};
@@ -19,6 +20,10 @@ use orrery_testkit::scratch::scratch;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
+use stellar_xdr::{
+    LedgerCloseMeta, LedgerScpMessages, Limits, ReadXdr, ScpHistoryEntry, ScpHistoryEntryV0,
+    TransactionResult, VecM, WriteXdr,
+};
 use tempfile::TempDir;
 
 use super::contradicted::{Unobserved, deliver, newest_attested, validators};
@@ -251,4 +256,49 @@ fn forged_ledgers_are_never_attested_and_accuse_nobody() {
     if std::env::var_os("ORRERY_TEST_SEED").is_none() {
         assert!(counts.len() >= 4, "{counts:?}");
     }
+}
+
+/// A ledger of more than two megabytes with the same content: what the validators have said of it, which
+/// nothing binds, is long.
+fn padded(raw: &[u8], change: impl FnOnce(&mut TransactionResult)) -> Vec<u8> {
+    const ENTRIES: usize = 140_000;
+    let messages = LedgerScpMessages { ledger_seq: 1, messages: VecM::default() };
+    let said = ScpHistoryEntryV0 { quorum_sets: VecM::default(), ledger_messages: messages };
+    let said: VecM<_> = vec![ScpHistoryEntry::V0(said); ENTRIES].try_into().unwrap();
+    let mut ledger = LedgerCloseMeta::from_xdr(raw, Limits::none()).unwrap();
+    let LedgerCloseMeta::V2(meta) = &mut ledger else { panic!("an older ledger") };
+    meta.scp_info = said;
+    let mut results = meta.tx_processing.to_vec();
+    change(&mut results[0].result.result);
+    meta.tx_processing = results.try_into().unwrap();
+    ledger.to_xdr(Limits::none()).unwrap()
+}
+
+/// They are checked and prepared at the same time.
+#[test]
+fn large_ledgers_are_checked_as_all_others_are() {
+    let directory = scratch();
+    let (store, pipeline) = open(directory.path(), false);
+    let has_transactions = |ledger: &u32| {
+        let xdr = HONEST.xdr(*ledger);
+        let view = decode(xdr, HONEST.network.id()).unwrap();
+        view.version == 2 && !view.transactions.is_empty()
+    };
+    let large = (10..LAST).find(has_transactions).unwrap();
+    deliver(&pipeline, "honest", raw(2..=large - 1)).unwrap();
+    let xdr = HONEST.xdr(large);
+    let forged = padded(xdr, |result| result.fee_charged += 1);
+    assert!(forged.len() > 2 << 20);
+    let refused = deliver(&pipeline, "forger", vec![forged]).unwrap_err();
+    assert!(matches!(refused, PipelineError::Verify { .. }), "{refused}");
+    assert_eq!(store.ends().latest, Some(LedgerSeq(large - 1)));
+    let honest = padded(xdr, |_| ());
+    deliver(&pipeline, "honest", vec![honest.clone()]).unwrap();
+    assert_eq!(store.ends().latest, Some(LedgerSeq(large)));
+    assert!(store.raw_ledger(LedgerSeq(large)).unwrap() == Some(honest));
+    // What was prepared at the same time is what is prepared of the ledger alone.
+    let other = scratch();
+    let (alone, pipeline) = open(other.path(), false);
+    deliver(&pipeline, "honest", raw(2..=large)).unwrap();
+    assert_eq!(store.ledger(LedgerSeq(large)).unwrap(), alone.ledger(LedgerSeq(large)).unwrap());
 }

@@ -13,6 +13,7 @@ use orrery_ledger::domain::{
     NodeId,
 };
 use orrery_ledger::verify::Link;
+use orrery_runtime::beside::beside;
 
 use crate::encoding::block::PreparedBlock;
 use crate::encoding::compression::Content;
@@ -38,6 +39,10 @@ use crate::state::store::Store;
 /// Number of events in a ledger above which its events are not cached when it is stored, because few
 /// such ledgers would fill the cache.
 const MAX_CACHED_EVENTS: usize = 1024;
+/// Size in bytes from which a ledger is compressed, and consumers gather from it, beside the other work, on
+/// another processor if one is idle: then it is stored sooner. That takes some milliseconds, and starting a
+/// thread 50 µs.
+const LARGE_LEDGER: usize = 2 << 20;
 
 /// Options that select what of a ledger is indexed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -143,13 +148,32 @@ impl PreparedLedger {
     /// Packs and indexes what `options` select of a ledger, for a store with only the built-in
     /// indexes.
     pub fn new(ledger: &LedgerView<'_>, options: &IndexOptions) -> Result<Self, StoreError> {
-        Self::of(ledger, None, options, &Indexes::default())
+        Self::of(ledger, None, options, &Indexes::default(), GatheredValues::new)
     }
 
-    /// See [`Store::prepare`].
+    /// See [`Store::prepare`]. `gather` returns what consumers gather from the ledger.
     fn of(
         ledger: &LedgerView<'_>,
         at_source: Option<&CompressedLedger>,
+        options: &IndexOptions,
+        indexes: &Indexes,
+        gather: impl FnOnce() -> GatheredValues + Send,
+    ) -> Result<Self, StoreError> {
+        if !options.raw_ledgers {
+            return Self::from_records(ledger, options, indexes);
+        }
+        let from_whole = || (raw_form::pack(ledger.raw, at_source), gather());
+        let from_records = || Self::from_records(ledger, options, indexes);
+        let ((raw, gathered), prepared) = match ledger.raw.len() >= LARGE_LEDGER {
+            true => beside(from_whole, from_records),
+            false => (from_whole(), from_records()),
+        };
+        Ok(Self { raw: Some(raw?), gathered, ..prepared? })
+    }
+
+    /// Prepares everything but the raw form and what consumers gather.
+    fn from_records(
+        ledger: &LedgerView<'_>,
         options: &IndexOptions,
         indexes: &Indexes,
     ) -> Result<Self, StoreError> {
@@ -167,10 +191,6 @@ impl PreparedLedger {
         counts.stored_transactions += transactions.len() as u32;
         rows.close();
         let blocks = pack_events(ledger, &wanted)?;
-        let raw = match options.raw_ledgers {
-            true => Some(raw_form::pack(ledger.raw, at_source)?),
-            false => None,
-        };
         Ok(Self {
             sequence: header.sequence,
             row: LedgerRow {
@@ -184,7 +204,7 @@ impl PreparedLedger {
                 digest: digest(ledger, &wanted),
             },
             filter: options.contracts.clone().map(Arc::new),
-            raw,
+            raw: None,
             blocks,
             transactions,
             rows,
@@ -287,11 +307,8 @@ impl Store {
         at_source: Option<&CompressedLedger>,
         options: &IndexOptions,
     ) -> Result<PreparedLedger, StoreError> {
-        let mut prepared = PreparedLedger::of(ledger, at_source, options, &self.indexes)?;
-        if options.raw_ledgers {
-            prepared.gathered = self.gathered.gather(ledger);
-        }
-        Ok(prepared)
+        let gather = || self.gathered.gather(ledger);
+        PreparedLedger::of(ledger, at_source, options, &self.indexes, gather)
     }
 }
 

@@ -5,6 +5,7 @@
 //! it from the raw form or reads records instead.
 
 use std::fmt;
+use std::ptr;
 
 use orrery_ledger::decode::LedgerView;
 use orrery_ledger::domain::LedgerSeq;
@@ -59,10 +60,20 @@ impl Gathered {
         Self { gatherers, cached }
     }
 
-    /// Gathers the values of all consumers from a ledger.
+    /// Gathers the values of all consumers from a ledger: once for those that gather the same.
     pub(crate) fn gather(&self, ledger: &LedgerView<'_>) -> GatheredValues {
-        let of = |it: &Gathers| (it.consumer, (it.from)(ledger).into_boxed_slice());
-        self.gatherers.iter().map(of).collect()
+        let mut gathered = GatheredValues::with_capacity(self.gatherers.len());
+        for gathers in &self.gatherers {
+            // Functions at one address do the same.
+            let is_same = |before: &Gathers| ptr::fn_addr_eq(before.from, gathers.from);
+            let before = self.gatherers.iter().position(is_same).and_then(|at| gathered.get(at));
+            let value = match before {
+                Some((_, value)) => value.clone(),
+                None => (gathers.from)(ledger).into_boxed_slice(),
+            };
+            gathered.push((gathers.consumer, value));
+        }
+        gathered
     }
 
     /// Keeps the values gathered from a ledger that is now stored with its raw form.
@@ -74,5 +85,40 @@ impl Gathered {
 
     pub(crate) fn take(&self, consumer: &'static str, ledger: LedgerSeq) -> Option<Vec<u8>> {
         self.cached.remove(&(consumer, ledger)).map(|(_, value)| value.into_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use orrery_ledger::decode::decode;
+    use orrery_testkit::sandbox::local;
+
+    use super::*;
+    use crate::sample_ledgers::chain;
+
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+
+    fn counted(_: &LedgerView<'_>) -> Vec<u8> {
+        vec![CALLS.fetch_add(1, Ordering::Relaxed) as u8]
+    }
+
+    fn other(_: &LedgerView<'_>) -> Vec<u8> {
+        b"other".to_vec()
+    }
+
+    #[test]
+    fn what_several_consumers_gather_is_gathered_once() {
+        let of = |consumer, from| Gathers { consumer, from };
+        let gatherers = vec![of("a", counted), of("b", other), of("c", counted), of("d", counted)];
+        let xdr = chain(1, 1..=2, 1).remove(0);
+        let gathered = Gathered::new(gatherers).gather(&decode(&xdr, local().id()).unwrap());
+        let expected: [(_, &[u8]); 4] = [("a", &[0]), ("b", b"other"), ("c", &[0]), ("d", &[0])];
+        assert_eq!(
+            gathered,
+            expected.map(|(consumer, value)| (consumer, Box::<[u8]>::from(value)))
+        );
+        assert_eq!(CALLS.load(Ordering::Relaxed), 1);
     }
 }
