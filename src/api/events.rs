@@ -125,9 +125,12 @@ fn refuse_if_removed(
     // Mostly nothing was removed, and the record need not be read. The ledgers are asked for after the
     // events were read, so that a removal meanwhile is noticed.
     let removed = stored.store.removed(Needs::EVENTS)?;
-    if removed.is_empty()
-        || !stored.store.ledgers_of_hash(hash)?.iter().any(|ledger| removed.contains(*ledger))
-    {
+    if removed.is_empty() {
+        return Ok(());
+    }
+    // The hash's own rows may have been removed meanwhile.
+    let ledgers = stored.store.ledgers_of_hash(hash)?;
+    if !ledgers.iter().chain(&of_events).any(|ledger| removed.contains(*ledger)) {
         return Ok(());
     }
     let mut of_record = None;

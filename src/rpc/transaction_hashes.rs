@@ -196,7 +196,10 @@ mod tests {
         for (hash, sequence) in hashes {
             assert_eq!(ledgers(*hash.as_bytes()), [sequence]);
             let places = rpc.places_of_transaction(sequence, &hash).unwrap();
-            assert_eq!(places.len(), 1, "{hash} is read without its ledger");
+            let place = places.first().map(|(application_order, _)| *application_order);
+            let alone = rpc.find_by_place(sequence, &hash, |it| Ok(it.application_order));
+            assert_eq!(alone.unwrap(), place, "{hash} is read without its ledger");
+            assert_eq!(places.len(), 1);
             for (changed, expected) in [(PREFIX_BYTES - 1, vec![]), (PREFIX_BYTES, vec![sequence])]
             {
                 let mut other = *hash.as_bytes();

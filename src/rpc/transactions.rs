@@ -59,9 +59,9 @@ struct NotFound<'a> {
 struct Empty {}
 
 /// A stored transaction, read from its own record or from its raw ledger.
-struct Stored<'a> {
+pub(super) struct Stored<'a> {
     hash: TxHash,
-    application_order: u32,
+    pub(super) application_order: u32,
     fee_bump: bool,
     successful: bool,
     ledger: LedgerSeq,
@@ -382,7 +382,7 @@ impl Rpc {
     /// Finds a transaction in a ledger of which it is recorded where each transaction is: only its own
     /// parts are decompressed. `None` when that leads to no transaction with this hash: then the whole
     /// ledger tells.
-    fn find_by_place<T>(
+    pub(super) fn find_by_place<T>(
         &self,
         ledger: LedgerSeq,
         hash: &TxHash,
