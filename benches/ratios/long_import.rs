@@ -30,8 +30,7 @@ const COMPRESSION: i32 = 1;
 const QUESTIONS: usize = sized(2_000, 20);
 const MEBIBYTE: f64 = (1u64 << 20) as f64;
 
-/// Measures such an import of `copies` copies of the recorded ledgers with each choice of options, the
-/// first of which is the product's own.
+/// Measures such an import of `copies` copies of the recorded ledgers with each choice of options.
 pub fn run(
     recorded: &Recorded,
     copies: u64,
@@ -44,10 +43,10 @@ pub fn run(
         ledgers.push(zstd::encode_all(&*ledger, COMPRESSION));
     });
     let ledgers = ledgers.into_iter().collect::<Result<Vec<_>, _>>()?;
-    for (number, variant) in variants.iter().enumerate() {
-        let name = match number {
-            0 => String::new(),
-            _ => format!(", {}", variant.name),
+    for variant in variants {
+        let name = match variant.name.as_str() {
+            "" => String::new(),
+            name => format!(", {name}"),
         };
         import(recorded, &ledgers, variant, &name, directory, report)?;
     }

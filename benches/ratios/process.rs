@@ -1,10 +1,11 @@
 //! P23 and P24: the built binary on a large store.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -92,9 +93,39 @@ pub fn run(
     Ok(())
 }
 
-/// Copies a data directory: hard links for SST files, which never change, and copies of all other
-/// files in their current state.
+/// Copies a data directory of which no ledgers are written: hard links for SST files, which never change,
+/// and copies of all other files in their current state. Begins again when a compaction ends meanwhile,
+/// because then the files may not be of one state.
 pub fn copy_image(from: &Path, to: &Path) -> io::Result<()> {
+    loop {
+        let before = tables(from)?;
+        let copied = copy_once(from, to);
+        if tables(from)? == before {
+            return copied;
+        }
+        fs::remove_dir_all(to)?;
+    }
+}
+
+/// Returns the paths of all SST files in a directory.
+fn tables(directory: &Path) -> io::Result<BTreeSet<PathBuf>> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.append(&mut tables(&path)?);
+        } else if is_table(&path) {
+            found.insert(path);
+        }
+    }
+    Ok(found)
+}
+
+fn is_table(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "sst")
+}
+
+fn copy_once(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let (source, target) = {
@@ -102,12 +133,13 @@ pub fn copy_image(from: &Path, to: &Path) -> io::Result<()> {
             (entry.path(), to.join(entry.file_name()))
         };
         if source.is_dir() {
-            copy_image(&source, &target)?;
-        } else if source.extension().is_some_and(|extension| extension == "sst") {
+            copy_once(&source, &target)?;
+        } else if is_table(&source) {
             fs::hard_link(&source, &target)?;
-        } else {
+        } else if source.is_file() {
             fs::copy(&source, &target)?;
         }
+        // Sockets belong to the process that listens on them.
     }
     Ok(())
 }

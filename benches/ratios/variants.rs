@@ -10,24 +10,18 @@ use std::path::Path;
 
 use orrery::store::Tuning;
 
-/// A choice of options, with its name.
+/// A choice of options.
 #[derive(Debug, Clone, Default)]
 pub struct Variant {
+    /// Its name; empty for the product's own choice.
     pub name: String,
     pub tuning: Tuning,
 }
 
-impl Variant {
-    /// Returns the product's own choice.
-    pub fn of_product() -> Self {
-        Self { name: "as it is".to_owned(), tuning: Tuning::default() }
-    }
-}
-
-/// Reads the variants in a file, after the product's own choice; that alone when there is no file.
+/// Reads the variants in a file; the product's own choice when there is no file.
 pub fn read(file: Option<&Path>) -> Result<Vec<Variant>, Box<dyn Error>> {
-    let mut variants = vec![Variant::of_product()];
-    let Some(file) = file else { return Ok(variants) };
+    let Some(file) = file else { return Ok(vec![Variant::default()]) };
+    let mut variants = Vec::<Variant>::new();
     let text = std::fs::read_to_string(file)?;
     let lines = text.lines().map(str::trim).enumerate();
     for (number, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
@@ -37,7 +31,7 @@ pub fn read(file: Option<&Path>) -> Result<Vec<Variant>, Box<dyn Error>> {
         }
         let at = format!("{}, line {}", file.display(), number + 1);
         let (names, options) = line.split_once(':').ok_or(format!("{at}: no ':' in it"))?;
-        let variant = variants.iter_mut().skip(1).next_back();
+        let variant = variants.last_mut();
         let tuning = &mut variant.ok_or(format!("{at}: no variant is named above it"))?.tuning;
         for name in names.split(',').map(str::trim) {
             let options = options.trim().to_owned();

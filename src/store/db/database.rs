@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use orrery_ledger::domain::{EventId, LedgerSeq};
+use parking_lot::Mutex;
 use rocksdb::{Cache, ColumnFamily, DB, DBPinnableSlice, DBRawIterator, ReadOptions, WriteBatch};
 
 use super::acknowledged::Acknowledged;
@@ -29,6 +30,8 @@ pub(crate) struct Database {
     writes: Writes,
     cache: Cache,
     pub(crate) event_blocks: BlockCache,
+    /// Whether indexes were prepared for the removal of rows since the database was opened.
+    removed_rows_are_merged: Mutex<bool>,
 }
 
 impl Database {
@@ -38,13 +41,13 @@ impl Database {
         Self::open_with(path, &[], &[], &Tuning::default(), None)
     }
 
-    /// Opens or creates the database in a directory, with `wanted`, `shared` and all existing
-    /// families beyond the built-in ones, and the options of `tuning`. Acknowledged writes are recorded
-    /// in `acknowledged`.
+    /// Opens or creates the database in a directory, with `registered` families, those of consumers
+    /// and all existing ones beyond the built-in ones, and the options of `tuning`. Acknowledged writes
+    /// are recorded in `acknowledged`.
     pub(crate) fn open_with(
         path: &Path,
-        wanted: &[String],
-        shared: &[SharedFamily],
+        registered: &[Family],
+        of_consumers: &[String],
         tuning: &Tuning,
         acknowledged: Option<Acknowledged>,
     ) -> Result<Self, StoreError> {
@@ -52,14 +55,13 @@ impl Database {
         let settings = options::database(tuning)?;
         let found =
             if path.join("CURRENT").exists() { DB::list_cf(&settings, path)? } else { vec![] };
-        let shared_families = shared.iter().copied().map(Family::Shared);
-        let own: Vec<Family> = Family::ALL.into_iter().chain(shared_families).collect();
+        let own: Vec<Family> = Family::ALL.into_iter().chain(registered.iter().copied()).collect();
         let is_own = |name: &String| {
             name == rocksdb::DEFAULT_COLUMN_FAMILY_NAME
                 || own.iter().any(|family| family.name() == name)
         };
         let additional: BTreeSet<String> =
-            found.iter().chain(wanted).filter(|name| !is_own(name)).cloned().collect();
+            found.iter().chain(of_consumers).filter(|name| !is_own(name)).cloned().collect();
         let own = own.iter().map(|family| (family.name(), Some(*family)));
         let others = additional.iter().map(|name| (name.as_str(), None));
         let families: Vec<_> = own.chain(others).collect();
@@ -70,9 +72,12 @@ impl Database {
             .map(|(name, family)| options::descriptor(name, family, &cache, tuning));
         let families = families.collect::<Result<Vec<_>, _>>()?;
         let db = DB::open_cf_descriptors(&settings, path, families)?;
-        let (shared, writes) = (shared.to_vec(), Writes::new(acknowledged));
-        let event_blocks = BlockCache::new();
-        Ok(Self { db, families: names, new_families, shared, writes, cache, event_blocks })
+        let shared = registered.iter().filter_map(|family| match family {
+            Family::Shared(shared) => Some(*shared),
+            _ => None,
+        });
+        let (shared, writes) = (shared.collect(), Writes::new(acknowledged));
+        Ok(Self::over(db, names, new_families, shared, writes, cache))
     }
 
     /// Opens all families of an existing database read-only. Rows that are only in its WAL are read
@@ -90,8 +95,29 @@ impl Database {
         let families = families.collect::<Result<Vec<_>, _>>()?;
         let db = DB::open_cf_descriptors_read_only(&settings, path, families, false)?;
         let (families, shared, writes) = (Vec::new(), shared.to_vec(), Writes::new(None));
-        let (new_families, event_blocks) = (BTreeSet::new(), BlockCache::new());
-        Ok(Self { db, families, new_families, shared, writes, cache, event_blocks })
+        Ok(Self::over(db, families, BTreeSet::new(), shared, writes, cache))
+    }
+
+    fn over(
+        db: DB,
+        families: Vec<String>,
+        new_families: BTreeSet<String>,
+        shared: Vec<SharedFamily>,
+        writes: Writes,
+        cache: Cache,
+    ) -> Self {
+        let event_blocks = BlockCache::new();
+        let removed_rows_are_merged = Mutex::new(false);
+        Self {
+            db,
+            families,
+            new_families,
+            shared,
+            writes,
+            cache,
+            event_blocks,
+            removed_rows_are_merged,
+        }
     }
 
     /// Whether the database was opened read-only.
@@ -270,6 +296,22 @@ impl Database {
     pub(crate) fn compact_all(&self) -> Result<(), StoreError> {
         for (_, handle) in self.all()? {
             self.db.compact_range_cf(handle, None::<&[u8]>, None::<&[u8]>);
+        }
+        Ok(())
+    }
+
+    /// Prepares indexes for the removal of rows: from now on, all runs of one are merged more often.
+    pub(crate) fn merge_removed_rows(
+        &self,
+        indexes: impl Iterator<Item = Family>,
+    ) -> Result<(), StoreError> {
+        let mut are_merged = self.removed_rows_are_merged.lock();
+        if !*are_merged {
+            let (name, value) = options::with_removals();
+            for family in indexes {
+                self.db.set_options_cf(self.handle(family)?, &[(name, value.as_str())])?;
+            }
+            *are_merged = true;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Options of RocksDB, for a whole database and for each column family.
 
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, Env, Error, InfoLogger,
-    LogLevel, Options, SliceTransform,
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompactionStyle, DBCompressionType, Env,
+    Error, InfoLogger, LogLevel, Options, SliceTransform, UniversalCompactOptions,
 };
 
 use super::tuning::Tuning;
@@ -31,13 +31,28 @@ const NEW_FILES_BEFORE_COMPACTION: i32 = 8;
 /// Number of background threads: one for flushes, the others for compactions. With a single
 /// compaction at a time, the files of small families pile up during a long one until writes stop.
 const BACKGROUND_JOBS: i32 = 4;
-/// Size of the first level below level 0 in a family with small rows. Files of level 0 are compacted
+/// Size of the first level below level 0 in a family with small rows that are replaced or removed. Files of level 0 are compacted
 /// together with that whole level: with RocksDB's default of 256 MB, a hundred million index rows
 /// would be rewritten after every eighth flush.
 const FIRST_LEVEL_BYTES: u64 = 16 << 20;
 /// Size of a file in that level; files in each further level are twice as large. Small files overlap
 /// fewer files of the next level, but each takes one of the [`MAX_OPEN_FILES`].
 const FIRST_LEVEL_FILE_BYTES: u64 = 8 << 20;
+/// Smallest and largest number of sorted runs of an index that are merged into one. Merges begin at
+/// [`NEW_FILES_BEFORE_COMPACTION`] runs; if no four of them are similar, at three more. With levels, each of which is merged into
+/// the next, ten times larger one, an import of 15 million dense events wrote index rows some seven times;
+/// with runs it is five, and pages take no longer. Merging six at a time spares little more.
+const MERGED_RUNS: (i32, i32) = (4, 16);
+/// By how many percent a run may be larger than all newer ones together and still be merged with them.
+const SIMILAR_PERCENT: i32 = 10;
+/// Size of all newer runs of an index that only grows, in percent of the oldest one, at which all are merged:
+/// before that, they are merged because their sizes are similar.
+const MOST_NEWER_PERCENT: i32 = 1_000;
+/// The same for an index that loses rows: until then, removed rows take their place on the disk.
+const MOST_NEWER_PERCENT_WITH_REMOVALS: i32 = 100;
+/// Numbers of runs of an index at which writes are slowed down and stop. A merge of large runs takes minutes,
+/// in which further ones are added and merged beside it.
+const MOST_RUNS: (i32, i32) = (48, 64);
 /// Age in seconds at which a file that no older file overlaps may be compacted alone after a
 /// snapshot was released (`bottommost_file_compaction_delay` in RocksDB's `advanced_options.h`).
 /// RocksDB does that to drop rows that only the snapshot needed, but to all files that were flushed
@@ -173,10 +188,17 @@ fn set_rows(family: Option<Family>, options: &mut Options, table: &mut BlockBase
             | Family::TxByHash
             | Family::TxByContract
             | Family::Entries
-            | Family::Evicted
+            | Family::Index(_),
+        ) => {
+            set_small_rows(options);
+            set_runs(options);
+            table.set_block_size(INDEX_BLOCK_BYTES);
+            set_compression(options);
+        }
+        Some(
+            Family::Evicted
             | Family::Settings
             | Family::Conditions
-            | Family::Index(_)
             | Family::KnownEntries
             | Family::Shared(SharedFamily { compressed: true, .. }),
         ) => {
@@ -216,6 +238,27 @@ fn set_small_rows(options: &mut Options) {
     options.set_target_file_size_multiplier(2);
 }
 
+/// Keeps the rows of an index, whose keys are random, in sorted runs, of which those of similar size are merged.
+fn set_runs(options: &mut Options) {
+    let mut runs = UniversalCompactOptions::default();
+    let (least, most) = MERGED_RUNS;
+    runs.set_min_merge_width(least);
+    runs.set_max_merge_width(most);
+    runs.set_size_ratio(SIMILAR_PERCENT);
+    runs.set_max_size_amplification_percent(MOST_NEWER_PERCENT);
+    options.set_compaction_style(DBCompactionStyle::Universal);
+    options.set_universal_compaction_options(&runs);
+    let (slow, stop) = MOST_RUNS;
+    options.set_level_zero_slowdown_writes_trigger(slow);
+    options.set_level_zero_stop_writes_trigger(stop);
+}
+
+/// Returns the change of options with which an index that loses rows gives their place back.
+pub(crate) fn with_removals() -> (&'static str, String) {
+    let most = MOST_NEWER_PERCENT_WITH_REMOVALS;
+    ("compaction_options_universal", format!("{{max_size_amplification_percent={most}}}"))
+}
+
 /// Compresses files lightly as long as they are soon compacted, and the last level well.
 fn set_compression(options: &mut Options) {
     options.set_compression_type(DBCompressionType::Lz4);
@@ -224,10 +267,129 @@ fn set_compression(options: &mut Options) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
     use orrery_testkit::wait::wait_until;
+    use rand::seq::SliceRandom;
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
 
     use super::*;
     use crate::db::database::Database;
+    use crate::indexes::events_by_address;
+
+    const INDEX: Family = Family::Index(events_by_address::FAMILY);
+    /// Rows of a flush; each has 32 bytes that cannot be compressed.
+    const FLUSHED_ROWS: usize = 2_000;
+
+    fn open(directory: &Path, style: &str) -> Database {
+        let families = vec![(INDEX.name().to_owned(), style.to_owned())];
+        let tuning = Tuning { families, ..Tuning::default() };
+        Database::open_with(directory, &[INDEX], &[], &tuning, None).unwrap()
+    }
+
+    /// Flushes new rows of random keys, and removes those of `keys` beyond `most`, the oldest first.
+    fn flush_rows(
+        database: &Database,
+        random: &mut ChaCha8Rng,
+        keys: &mut Vec<[u8; 16]>,
+        most: usize,
+    ) {
+        let mut batch = database.batch();
+        for _ in 0..FLUSHED_ROWS {
+            let key: [u8; 16] = random.random();
+            batch.put_raw(INDEX, &key, &key).unwrap();
+            keys.push(key);
+        }
+        for key in keys.drain(..keys.len().saturating_sub(most)) {
+            batch.delete_raw(INDEX, &key).unwrap();
+        }
+        database.write_synced(batch).unwrap();
+        database.flush().unwrap();
+    }
+
+    /// Returns the number of sorted runs: files of level 0, and other levels.
+    fn runs(database: &Database) -> usize {
+        let mut runs = BTreeSet::new();
+        for file in database.rocksdb().live_files().unwrap() {
+            if file.column_family_name == INDEX.name() {
+                runs.insert((file.level, if file.level == 0 { file.name } else { String::new() }));
+            }
+        }
+        runs.len()
+    }
+
+    fn wait_for_merges(database: &Database) {
+        let handle = database.handle(INDEX).unwrap();
+        let running = "rocksdb.num-running-compactions";
+        wait_until("as many runs are merged as an index may have", || {
+            let running = database.rocksdb().property_int_value_cf(handle, running).unwrap();
+            running == Some(0)
+                && runs(database) < (NEW_FILES_BEFORE_COMPACTION + MERGED_RUNS.0) as usize
+        });
+    }
+
+    fn assert_rows(database: &Database, keys: &[[u8; 16]]) {
+        let (mut found, expected) = (BTreeSet::new(), keys.iter().copied().collect());
+        database
+            .scan(INDEX, |key, value| {
+                assert_eq!(key, value);
+                found.insert(<[u8; 16]>::try_from(key).unwrap());
+                Ok(())
+            })
+            .unwrap();
+        assert!(found == expected, "{} rows, not {}", found.len(), keys.len());
+    }
+
+    /// Directories of earlier versions have indexes in levels, and may be opened by one again.
+    #[test]
+    fn an_index_in_levels_continues_as_runs_and_as_levels_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut random, mut keys) = (ChaCha8Rng::seed_from_u64(1), Vec::new());
+        let levels = "compaction_style=kCompactionStyleLevel;level0_slowdown_writes_trigger=20;\
+            level0_stop_writes_trigger=36";
+        for style in [levels, "", levels, ""] {
+            let database = open(directory.path(), style);
+            assert_rows(&database, &keys);
+            for _ in 0..20 {
+                flush_rows(&database, &mut random, &mut keys, usize::MAX);
+            }
+            if style.is_empty() {
+                wait_for_merges(&database);
+            }
+            assert_rows(&database, &keys);
+            keys.shuffle(&mut random);
+            let handle = database.handle(INDEX).unwrap();
+            for key in &keys[..100] {
+                let row = database.rocksdb().get_pinned_cf(handle, key).unwrap().unwrap();
+                assert_eq!(&*row, key);
+            }
+        }
+    }
+
+    /// With retention, an index gets rows and loses others for ever.
+    #[test]
+    fn removed_rows_of_an_index_give_their_place_back() {
+        const KEPT: usize = 10 * FLUSHED_ROWS;
+        let directory = tempfile::tempdir().unwrap();
+        let (mut random, mut keys) = (ChaCha8Rng::seed_from_u64(2), Vec::new());
+        let database = open(directory.path(), "");
+        database.merge_removed_rows([INDEX].into_iter()).unwrap();
+        let size = |database: &Database| database.sizes_on_disk().unwrap()[INDEX.name()];
+        let (mut all, mut most) = (0, 0);
+        for flush in 0..100 {
+            flush_rows(&database, &mut random, &mut keys, KEPT);
+            wait_for_merges(&database);
+            if flush == 9 {
+                all = size(&database);
+            }
+            most = most.max(size(&database));
+        }
+        assert_rows(&database, &keys);
+        // The rows, as much of new and removed ones, and a row for each that says that it is removed.
+        assert!(most < 4 * all, "{most} bytes for rows of {all}");
+    }
 
     #[test]
     fn releasing_a_snapshot_triggers_no_compaction() {

@@ -20,6 +20,7 @@ use crate::db::lock::DirectoryLock;
 use crate::db::privacy::{PRIVATE, make_private};
 use crate::db::writer_thread::WriterThread;
 use crate::db::{acknowledged, log_files};
+use crate::encoding::columns::Family;
 use crate::encoding::error::StoreError;
 use crate::ingest::commit::last_ingested;
 use crate::ingest::contradiction;
@@ -121,12 +122,13 @@ impl Store {
         let last_write = acknowledged.last_write();
         log_files::make_ready(&raw, last_write)?;
         extensions.check_families()?;
-        let shared: Vec<_> = extensions.shared_families().collect();
-        let registered = extensions.indexes.registered();
-        let mut families: Vec<_> = registered.map(|(name, _)| name.to_owned()).collect();
-        families.extend(rows::families(&extensions.consumers));
+        let indexes = extensions.indexes.registered().map(|(_, index)| index.family);
+        let shared = extensions.shared_families().map(Family::Shared);
+        let registered: Vec<_> = indexes.chain(shared).collect();
+        let of_consumers = rows::families(&extensions.consumers);
         let tuning = &extensions.tuning;
-        let database = Database::open_with(&raw, &families, &shared, tuning, Some(acknowledged))?;
+        let database =
+            Database::open_with(&raw, &registered, &of_consumers, tuning, Some(acknowledged))?;
         acknowledged::check(directory, last_write, database.sequence())?;
         let upgrade = Upgrade::with_observer(extensions.upgrade_observer.as_ref());
         format::bring_up_to_date(&database, &upgrade, migrations)?;
