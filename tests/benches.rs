@@ -289,6 +289,26 @@ fn without_sizes(row: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
+/// An option that RocksDB does not know is noticed here, and not after hours of measuring.
+#[test]
+fn every_variant_of_an_import_is_measured() {
+    if data::missing() {
+        return;
+    }
+    let file = data::project().join("benches/variants.txt");
+    let named = std::fs::read_to_string(&file).unwrap();
+    let named = named.lines().filter(|line| line.starts_with('[')).count();
+    let variants = ["--variants", file.to_str().unwrap()];
+    let import = ["ratios", "import", "--import-copies", "1"];
+    let arguments = Arguments::parse_from(import.into_iter().chain(variants));
+    let directory = tempfile::tempdir().unwrap();
+    let mut report = Report::default();
+    measure(&arguments, &data::ledgers().unwrap(), directory.path(), &mut report).unwrap();
+    let rows: BTreeSet<_> = report.rows.iter().map(|row| &row.name).collect();
+    assert_eq!(rows.len(), named);
+    assert!(named > 5);
+}
+
 #[test]
 fn the_table_has_no_other_rows() {
     let readme = std::fs::read_to_string(data::project().join("benches/README.md")).unwrap();

@@ -137,9 +137,9 @@ fn copy_once(from: &Path, to: &Path) -> io::Result<()> {
         } else if is_table(&source) {
             fs::hard_link(&source, &target)?;
         } else if source.is_file() {
+            // Not a socket, which belongs to the process that listens on it.
             fs::copy(&source, &target)?;
         }
-        // Sockets belong to the process that listens on them.
     }
     Ok(())
 }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use orrery_ledger::domain::{EventId, LedgerSeq};
-use parking_lot::Mutex;
 use rocksdb::{Cache, ColumnFamily, DB, DBPinnableSlice, DBRawIterator, ReadOptions, WriteBatch};
 
 use super::acknowledged::Acknowledged;
@@ -30,8 +29,6 @@ pub(crate) struct Database {
     writes: Writes,
     cache: Cache,
     pub(crate) event_blocks: BlockCache,
-    /// Whether indexes were prepared for the removal of rows since the database was opened.
-    removed_rows_are_merged: Mutex<bool>,
 }
 
 impl Database {
@@ -77,7 +74,8 @@ impl Database {
             _ => None,
         });
         let (shared, writes) = (shared.collect(), Writes::new(acknowledged));
-        Ok(Self::over(db, names, new_families, shared, writes, cache))
+        let event_blocks = BlockCache::new();
+        Ok(Self { db, families: names, new_families, shared, writes, cache, event_blocks })
     }
 
     /// Opens all families of an existing database read-only. Rows that are only in its WAL are read
@@ -95,29 +93,8 @@ impl Database {
         let families = families.collect::<Result<Vec<_>, _>>()?;
         let db = DB::open_cf_descriptors_read_only(&settings, path, families, false)?;
         let (families, shared, writes) = (Vec::new(), shared.to_vec(), Writes::new(None));
-        Ok(Self::over(db, families, BTreeSet::new(), shared, writes, cache))
-    }
-
-    fn over(
-        db: DB,
-        families: Vec<String>,
-        new_families: BTreeSet<String>,
-        shared: Vec<SharedFamily>,
-        writes: Writes,
-        cache: Cache,
-    ) -> Self {
-        let event_blocks = BlockCache::new();
-        let removed_rows_are_merged = Mutex::new(false);
-        Self {
-            db,
-            families,
-            new_families,
-            shared,
-            writes,
-            cache,
-            event_blocks,
-            removed_rows_are_merged,
-        }
+        let (new_families, event_blocks) = (BTreeSet::new(), BlockCache::new());
+        Ok(Self { db, families, new_families, shared, writes, cache, event_blocks })
     }
 
     /// Whether the database was opened read-only.
@@ -296,22 +273,6 @@ impl Database {
     pub(crate) fn compact_all(&self) -> Result<(), StoreError> {
         for (_, handle) in self.all()? {
             self.db.compact_range_cf(handle, None::<&[u8]>, None::<&[u8]>);
-        }
-        Ok(())
-    }
-
-    /// Prepares indexes for the removal of rows: from now on, all runs of one are merged more often.
-    pub(crate) fn merge_removed_rows(
-        &self,
-        indexes: impl Iterator<Item = Family>,
-    ) -> Result<(), StoreError> {
-        let mut are_merged = self.removed_rows_are_merged.lock();
-        if !*are_merged {
-            let (name, value) = options::with_removals();
-            for family in indexes {
-                self.db.set_options_cf(self.handle(family)?, &[(name, value.as_str())])?;
-            }
-            *are_merged = true;
         }
         Ok(())
     }

@@ -215,3 +215,39 @@ fn load_coverage(
     }
     Ok(coverage)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use orrery_testkit::sandbox::local;
+
+    use super::*;
+    use crate::indexes::registry::Indexes;
+
+    /// RocksDB writes down with which options it has opened each family.
+    #[test]
+    fn all_indexes_are_kept_in_runs() {
+        let directory = tempfile::tempdir().unwrap();
+        let _store = Store::open(directory.path(), Some(&local())).unwrap();
+        let raw = fs::read_dir(directory.path().join(RAW_DIRECTORY)).unwrap();
+        let names = raw.map(|entry| entry.unwrap().path());
+        let is_options = |path: &std::path::PathBuf| {
+            path.file_name().unwrap().to_str().unwrap().starts_with("OPTIONS-")
+        };
+        let newest = names.filter(is_options).max().unwrap();
+        let options = fs::read_to_string(newest).unwrap();
+        let is_in_runs = |family: Family| {
+            let head = format!("[CFOptions \"{}\"]", family.name());
+            let of_family = options.split_once(&head).unwrap().1;
+            let of_family = of_family.split("[CFOptions").next().unwrap();
+            of_family.contains("compaction_style=kCompactionStyleUniversal")
+        };
+        for index in Indexes::default().iter() {
+            assert!(is_in_runs(index.family), "{}", index.family.name());
+        }
+        for other in [Family::Events, Family::LedgerXdr, Family::KnownEntries] {
+            assert!(!is_in_runs(other), "{}", other.name());
+        }
+    }
+}

@@ -127,7 +127,6 @@ impl Store {
         if pruned.is_nothing() {
             return Ok(true);
         }
-        self.database.merge_removed_rows(self.indexes.iter().map(|index| index.family))?;
         let mut writer = self.writer.lock();
         self.reload_if_in_doubt(&mut writer)?;
         if self.database.has_unlogged() {
